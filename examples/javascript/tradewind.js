@@ -33,7 +33,7 @@ const TYPE_CHARACTERS = 128;
 const LOG_CHARACTERS = 8 * 1024;
 const TRACEBACK_CHARACTERS = 16 * 1024;
 const LEAVING_MS = 5_000; // how long to wait for the last acknowledgement
-const CHANNEL = {"grpc.keepalive_time_ms": 5_000, "grpc.keepalive_timeout_ms": 3_000, "grpc.max_metadata_size": 64 * 1024};
+const CHANNEL = {"grpc.keepalive_time_ms": 5_000, "grpc.keepalive_timeout_ms": 3_000};
 
 // Runs `nodes`, {type: {inputs, outputs, run}}, up to `capacity` node tasks at a time. `run(args, context)` returns, or promises,
 // an object with a value for each output handle that it emits. `context.signal` tells a node to stop.

@@ -16,11 +16,14 @@ from tradewind.server.interception import Behavior, Context
 DOMAIN = "tradewind"
 STATUS_KEY = "grpc-status-details-bin"
 _MAX_BYTES = 7 * 1024 + 512
-"""The most that an error's message and details may take: stock clients refuse metadata beyond 8 KiB and see neither."""
-_MAX_MESSAGE_BYTES = 1000
+"""The most that an error's message and details may take: stock clients refuse metadata beyond 8 KiB and see neither.
+
+Clients without gRPC's C core get the details in base64, where three bytes take four.
+"""
+_MAX_MESSAGE_BYTES = 900
 _MAX_NAME_BYTES = 500
 """The most of a path and of a subject: what has a longer name is known by the beginning of it."""
-_MAX_VALUE_BYTES = 3000
+_MAX_VALUE_BYTES = 2700
 """The most of a value in the metadata; the longest one lists 20 nodes."""
 UNDECODABLE = "the request is not a valid message for this method"
 
@@ -93,7 +96,7 @@ def status_with(
     for detail in details:
         if isinstance(detail, details_pb2.BadRequest):
             # The message is also sent by itself, quoted: each byte that is not ASCII takes three.
-            detail = _truncated(detail, _MAX_BYTES - len(quote(message)) - status.ByteSize())
+            detail = _truncated(detail, (_MAX_BYTES - len(quote(message))) * 3 // 4 - status.ByteSize())
         elif isinstance(detail, details_pb2.PreconditionFailure):
             for broken in detail.violations:
                 broken.subject = _cut(broken.subject, _MAX_NAME_BYTES)
