@@ -90,7 +90,8 @@ async def test_batch_with_faulty_items_is_refused_whole_with_all_faults(client: 
     ]
     with pytest.raises(InvalidInput) as caught:
         await client.submit_batch("numbers", [{"begin": 5, "end": 6}] * 70)
-    assert len(caught.value.violations) == 100
+    assert 50 < len(caught.value.violations) < 140
+    assert caught.value.violations[-1].message.startswith("and more")
     assert [batch async for batch in client.list_batches()] == []
     with pytest.raises(InvalidInput) as caught:
         await client.submit_batch("numbers", [{"start": 1}, 7, "[1]", {"start": object()}])  # type: ignore[list-item]
