@@ -193,5 +193,5 @@ class RandomBeginnings(RandomFlows):
         rerun_request = RerunRequest(source, f"run{next(self.numbers)}", rerun, CHECK_IN, 9000, inputs, "", remembered)
         self.both(lambda store: store.cycles.begin_rerun(rerun_request))
         if remembered is not None:
-            self.both(lambda store: store.cycles.first_answer(source.name.flow_id, remembered))
+            self.both(lambda store: store.cycles.first_answer(remembered))
         self.refresh()

@@ -79,16 +79,16 @@ async def test_repeated_rerun_request_gets_the_first_answer(bench: Bench) -> Non
     await bench.register()
     first = await ended(bench)
     request = request_of("r1", "p")
-    assert await bench.stores.cycles.first_answer("f", request) is None
+    assert await bench.stores.cycles.first_answer(request) is None
     assert (await rerun(bench, first, request=request)).outcome is BeginOutcome.BEGUN
     for answer in (
         await rerun(bench, first, "x", request=request),
-        await bench.stores.cycles.first_answer("f", request),
+        await bench.stores.cycles.first_answer(request),
     ):
         assert answer is not None
         assert (answer.outcome, answer.run, answer.run_id) == (BeginOutcome.DUPLICATE, RunName("f", 0, 1), "again")
     assert (await rerun(bench, first, "x", request=request_of("r1", "q"))).outcome is BeginOutcome.REUSED
-    answer = await bench.stores.cycles.first_answer("f", request_of("r1", "q"))
+    answer = await bench.stores.cycles.first_answer(request_of("r1", "q"))
     assert answer is not None
     assert answer.outcome is BeginOutcome.REUSED
 

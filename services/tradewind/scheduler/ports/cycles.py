@@ -54,7 +54,7 @@ class CycleRecords(Protocol):
         """
         ...
 
-    async def first_answer(self, flow_id: str, request: RememberedRequest) -> BeginAnswer | None:
+    async def first_answer(self, request: RememberedRequest) -> BeginAnswer | None:
         """Return `duplicate` or `reused` for a request that was answered before, else None."""
         ...
 

@@ -103,7 +103,7 @@ class RerunCycle:
         which has the results, is away.
         """
         if options.request is not None:
-            answered = await self._cycles.first_answer(options.flow_id, options.request)
+            answered = await self._cycles.first_answer(options.request)
             if answered is not None:
                 return await self._repeated(options, answered, wait_s)
         before = await self._read.cycle(options.flow_id, options.cycle, options.run)

@@ -38,7 +38,7 @@ class MemoryBackfills:
         if flow.status is FlowStatus.DELETING:
             return BackfillOutcome.DELETING, 0
         request = draft.request
-        first = self._data.first_answer(flow.flow_id, request) if request else None
+        first = self._data.first_answer(request) if request else None
         if request and first:
             if first.payload != request.payload:
                 return BackfillOutcome.REUSED, 0
@@ -55,7 +55,7 @@ class MemoryBackfills:
             if flow.backfills[old].backfill.status is not BackfillStatus.RUNNING:
                 del flow.backfills[old]
         if request:
-            self._data.remember(flow.flow_id, request, now, None, str(backfill_id))
+            self._data.remember(request, now, None, str(backfill_id))
         return BackfillOutcome.CREATED, backfill_id
 
     async def load(self, flow_id: str, backfill_id: int) -> Backfill | None:

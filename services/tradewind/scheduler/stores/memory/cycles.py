@@ -111,7 +111,7 @@ class MemoryCycles:
         for at, firing in list(flow.firings.items()):
             if (firing.cycle, firing.run, firing.run_id) == (name.cycle, name.run, run_id):
                 del flow.firings[at]
-        first = self._data.first_answer(flow.flow_id, run.request) if run.request else None
+        first = self._data.first_answer(run.request) if run.request else None
         return structs.replace(run.request, lifetime_ms=first.expires_ms - now) if run.request and first else None
 
     def _refusal(self, request: BeginRequest, flow: Flow) -> BeginAnswer | None:
@@ -135,7 +135,7 @@ class MemoryCycles:
 
     def _first_answer(self, request: BeginRequest, flow: Flow) -> BeginAnswer | None:
         """Return the answer to a client's request that was made before."""
-        first = self._data.first_answer(flow.flow_id, request.request) if request.request is not None else None
+        first = self._data.first_answer(request.request) if request.request is not None else None
         if request.request is None or first is None:
             return None
         if first.payload != request.request.payload:
@@ -186,7 +186,7 @@ class MemoryCycles:
             run, event_id = (name, request.run_id), _event_id(request)
             record_firing(flow, now, planned_ms, FiringOutcome.FIRED, run=run, event_id=event_id)
         if remembered is not None:
-            self._data.remember(flow.flow_id, remembered, now, name, request.run_id)
+            self._data.remember(remembered, now, name, request.run_id)
         return BeginAnswer(BeginOutcome.BEGUN, name, request.run_id, request.next_ms, flow.revision, state)
 
     async def begin_rerun(self, request: RerunRequest) -> BeginAnswer:
@@ -196,7 +196,7 @@ class MemoryCycles:
             return BeginAnswer(BeginOutcome.NOT_FOUND)
         if flow.status is FlowStatus.DELETING:
             return BeginAnswer(BeginOutcome.DELETING)
-        if request.request is not None and (first := await self.first_answer(flow.flow_id, request.request)):
+        if request.request is not None and (first := await self.first_answer(request.request)):
             return first
         latest = max((name for name in flow.runs if name.cycle == source.cycle), default=None)
         before = flow.runs.get(source)
@@ -213,13 +213,13 @@ class MemoryCycles:
         flow.open[state.name] = False
         self._data.open[state.name] = now + request.check_in_ms
         if request.request is not None:
-            self._data.remember(flow.flow_id, request.request, now, state.name, request.run_id)
+            self._data.remember(request.request, now, state.name, request.run_id)
         self._data.publish(state)
         return BeginAnswer(BeginOutcome.BEGUN, state.name, request.run_id, 0, state.facts.revision, state)
 
-    async def first_answer(self, flow_id: str, request: RememberedRequest) -> BeginAnswer | None:
+    async def first_answer(self, request: RememberedRequest) -> BeginAnswer | None:
         self._data.now()
-        first = self._data.first_answer(flow_id, request)
+        first = self._data.first_answer(request)
         if first is None:
             return None
         if first.payload != request.payload or first.run is None:

@@ -145,7 +145,7 @@ class Data:
         self.flows: dict[str, Flow] = {}
         self.open: dict[RunName, int] = {}
         self.outbox: dict[str, int] = {}
-        self.requests: dict[tuple[int, str], FirstAnswer] = {}
+        self.requests: dict[str, FirstAnswer] = {}
         self.tombstones: dict[str, tuple[int, int]] = {}
         self.ends: dict[int, list[EndedRun]] = {}
         self.returns: dict[int, list[EndedRun]] = {}
@@ -180,21 +180,19 @@ class Data:
         partition = partition_of(flow_id)
         return partition in epochs and self.epochs.get(partition, 0) > epochs[partition]
 
-    def first_answer(self, flow_id: str, request: RememberedRequest) -> FirstAnswer | None:
-        """Return the first answer to a request; it is remembered in the partition of the flow."""
-        return self.requests.get((partition_of(flow_id), request.name))
+    def first_answer(self, request: RememberedRequest) -> FirstAnswer | None:
+        """Return the first answer to a request."""
+        return self.requests.get(request.name)
 
-    def remember(
-        self, flow_id: str, request: RememberedRequest, now: int, run: RunName | None = None, run_id: str = ""
-    ) -> None:
+    def remember(self, request: RememberedRequest, now: int, run: RunName | None = None, run_id: str = "") -> None:
         """Remember the answer to a request."""
         first = FirstAnswer(now + request.lifetime_ms, request.payload, run, run_id)
-        self.requests[partition_of(flow_id), request.name] = first
+        self.requests[request.name] = first
 
-    def forget(self, flow_id: str, request: RememberedRequest | None) -> None:
+    def forget(self, request: RememberedRequest | None) -> None:
         """Forget the answer to a request."""
         if request is not None:
-            self.requests.pop((partition_of(flow_id), request.name), None)
+            self.requests.pop(request.name, None)
 
     def find_run(self, name: RunName) -> Run | None:
         """Return a run's records."""

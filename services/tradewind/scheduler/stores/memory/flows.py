@@ -46,7 +46,7 @@ class MemoryFlows:
         if registration.owner_only and flow is not None and flow.user_id != registration.user_id:
             return RegisterOutcome.NOT_OWNER, 0
         request = registration.request
-        if request and (first := self._data.first_answer(registration.flow_id, request)):
+        if request and (first := self._data.first_answer(request)):
             if first.payload != request.payload:
                 return RegisterOutcome.REUSED, 0
             if flow:
@@ -66,7 +66,7 @@ class MemoryFlows:
             outcome = RegisterOutcome.CHANGED
             self._revise(flow, registration, user_id, now)
         if request:
-            self._data.remember(registration.flow_id, request, now)
+            self._data.remember(request, now)
             flow.request = request
         return outcome, flow.revision
 
@@ -214,13 +214,13 @@ class MemoryFlows:
             return True
         oldest = sorted(flow.runs, key=lambda name: (name in flow.open, name))[:cycles]
         for name in oldest:
-            self._data.forget(flow_id, flow.runs[name].request)
+            self._data.forget(flow.runs[name].request)
             self._data.remove_run(flow, name)
             flow.logs.pop(name.cycle, None)
         if len(oldest) == cycles:
             return False
         for request in (flow.request, *(each.request for each in flow.backfills.values())):
-            self._data.forget(flow_id, request)
+            self._data.forget(request)
         self._data.tombstones[flow_id] = (now + TOMBSTONE_MS, flow.schedule_epoch)
         self._data.outbox.pop(flow_id, None)
         del self._data.flows[flow_id]

@@ -101,8 +101,8 @@ class RedisCycles:
         state = request.first_state(reply.start) if reply.outcome is BeginOutcome.BEGUN else None
         return BeginAnswer(reply.outcome, run, reply.run_id, 0, facts.revision if state else 0, state)
 
-    async def first_answer(self, flow_id: str, request: RememberedRequest) -> BeginAnswer | None:
-        key = self._keys.request(flow_id, request.name)
+    async def first_answer(self, request: RememberedRequest) -> BeginAnswer | None:
+        key = self._keys.request(request.flow_id, request.name)
         (first,) = await read_each(self._client, [key], "GET")
         if first is None:
             return None
@@ -110,7 +110,7 @@ class RedisCycles:
             payload, *answer = first.decode().split()
             if payload != request.payload or len(answer) != 3:
                 return BeginAnswer(BeginOutcome.REUSED)
-            run = RunName(flow_id, int(answer[0]), int(answer[1]))
+            run = RunName(request.flow_id, int(answer[0]), int(answer[1]))
             return BeginAnswer(BeginOutcome.DUPLICATE, run, answer[2])
 
     async def tidy(self, partition: int, after: str, epoch: int) -> Tidied:
